@@ -357,8 +357,7 @@ def status_command(
     attempt = _attempt(device, code)
     state, line = outbox.status(attempt), ""
     while True:
-        stages = f", {state.finished} of {len(state.stages)} stages" if state.stages else ""
-        if line != (line := f"{state.state}{stages}"):
+        if line != (line := state.words):
             until = f"; deleted in {state.expires_in // 60} minutes"
             typer.echo(line + (until if state.state != "deleted" else ""))
         if not wait or state.state not in ("open", "queued", "running"):

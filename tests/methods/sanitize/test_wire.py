@@ -389,3 +389,18 @@ def test_a_pairing_code_is_read_whole_or_not_at_all() -> None:
 def test_a_pairing_code_of_no_address_is_none(url: str) -> None:
     with pytest.raises(WireError, match="not a whole pairing code"):
         PairingCode.read(f"{url}#{'a' * 32}.{'b' * 64}.{'c' * 64}")
+
+
+@pytest.mark.parametrize(
+    ("state", "finished", "words"),
+    [
+        ("open", 0, "open, 0 of 2 stages"),
+        ("running", 1, "running train, 1 of 2 stages"),
+        ("running", 9, "running, 9 of 2 stages"),  # what a server says need not make sense
+        ("done", 2, "done, 2 of 2 stages"),
+    ],
+)
+def test_a_job_says_which_stage_it_is_at(state: wire.StateName, finished: int, words: str) -> None:
+    """For a quarter of an hour it said that none was finished, as if it stood still."""
+    job = wire.JobState(job="0" * 32, state=state, stages=("compose", "train"), finished=finished)
+    assert job.words == words

@@ -260,6 +260,14 @@ class JobState(Message):
     expires_in: Count = 0
     """Seconds until everything of the job is deleted."""
 
+    @property
+    def words(self) -> str:
+        """Such as ``running compose, 1 of 4 stages``."""
+        if not self.stages:
+            return self.state
+        current = self.stages[self.finished :][:1] if self.state == "running" else ()
+        return f"{' '.join((self.state, *current))}, {self.finished} of {len(self.stages)} stages"
+
 
 class ModelLicence(Message):
     """A model that a pipeline works with."""
