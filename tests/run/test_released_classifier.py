@@ -224,6 +224,19 @@ def test_evaluate_measures_it_from_the_stored_answers(result: Result) -> None:
     assert alone.values == evaluation.values
 
 
+def test_evaluate_trains_the_discriminant_that_the_file_holds(
+    result: Result, tmp_path: Path
+) -> None:
+    """It looked at all numbers, also at those that the release did not measure."""
+    place, file = result.folder.parent, tmp_path / "model.onnx"
+    train_classifier(result, export=file, **SILENT)
+    images, labels = stripes(90, seed=5)
+    table = confusion(labels, onnx_scores(file, images).argmax(axis=1), 3)
+    sides: dict[str, Any] = {"real": place / "private.npz", "test": place / "test.npz"}
+    evaluation = evaluate(result, **sides, networks=["discriminant"], attacks=False, **SILENT)
+    assert evaluation.settings["confusion"][0]["counts"] == table.tolist()
+
+
 def assert_refused(
     error: type[Exception], words: str, folder: Any, tmp_path: Path, **given: Any
 ) -> None:

@@ -144,7 +144,7 @@ class Inputs:
             distance,
             guarantee,
             held_out,
-            facts.get("facts", {}),
+            facts["data"].get("facts", {}),
             *(_claim(path) if has_statement else (_NO_CLAIM, False)),
             _shared_units(path, real, test, declared),
         )
