@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from tests.device.device_site import DeviceSite, child, kill, save_photo, unreachable
-from tests.device.test_device_wire import Terminal
+from tests.device.test_device_wire import Terminal, serving
 from tests.methods.sanitize.painted_world import SIDE, rooms
 from tests.server.site import Server, free_port
 
@@ -32,7 +32,12 @@ from understudy.device.outbox import (
     ServerRefused,
     ServerUnreachable,
 )
-from understudy.device.paired_servers import paired_servers, server_named
+from understudy.device.paired_servers import (
+    PairedServer,
+    add_server,
+    paired_servers,
+    server_named,
+)
 from understudy.device.parcel import pack
 from understudy.device.photo_store import add_photos, photo_files
 from understudy.device.preferences import make_preferences, stored_preferences
@@ -235,6 +240,22 @@ def test_what_another_folder_disclosed_of_the_same_photos_is_said(paired: Device
         assert (words in other.show({"background": "segment"}).text) == (count > 0)
 
 
+def test_what_another_folder_disclosed_is_said_after_this_one_has_disclosed_as_well(
+    paired: DeviceSite,
+) -> None:
+    """The line of what was disclosed before took its place."""
+    first = DeviceSite(paired.folder, "first")
+    first.ledger, first.exchange = paired.ledger, paired.exchange
+    add_photos(first.home, photo_files(paired.add()), side=SIDE, ledger=paired.ledger)
+    add_server(first.home, paired_servers(paired.home)[0])
+    for site in (first, paired):
+        shown = site.show({"background": "segment"})
+        site.outbox.send(shown.parcel.digest, shown.code)
+    again = paired.show({"background": "segment"}).text
+    assert "1 disclosure by another folder (--home)" in again
+    assert "Before this, 1 disclosure to this server and 0 to others" in again
+
+
 def test_a_background_by_another_name_tells_what_it_was_measured_to_tell(
     paired: DeviceSite,
 ) -> None:
@@ -333,8 +354,22 @@ def test_a_server_that_is_paired_later_takes_nothing_from_the_first(two: TwoServ
     assert deletion.data["run"] == f"{first}-{keys[0][:16]}-1"
     with pytest.raises(RunError, match="name one of the paired servers by --server:"):
         two.site.show(LEVELS)
-    with pytest.raises(RunError, match=r"which 'third.local' is not"):
+    with pytest.raises(RunError, match=r"which 'third.local' does not"):
         two.site.show(LEVELS, server="third.local")
+
+
+def test_a_server_that_was_set_up_anew_at_its_address_is_sent_what_was_previewed_for_it(
+    site: DeviceSite, server: Server
+) -> None:
+    """Both have one address, by which `device send` could name neither."""
+    site.add()
+    with serving(server.service) as port:
+        url, key = f"http://127.0.0.1:{port}", server.service.keys.public_key
+        add_server(site.home, PairedServer(url, "ab" * 32, "cd" * 32, "ef" * 32))
+        device = Terminal(site.home.folder)
+        device("pair", server.pairing_code(url).text())
+        code = site.show(LEVELS, server=key[:8]).code
+        assert "the job is queued" in device("send", "--yes", code)
 
 
 def test_consent_to_one_server_is_void_for_another(two: TwoServers) -> None:

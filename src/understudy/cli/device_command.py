@@ -321,7 +321,7 @@ def send_command(
         agreement = agreement_of_code(device, yes)
         digest = agreement.parcel
         target = recipient(device, digest, server)
-    state = Outbox(device).send(digest, yes, target.name)
+    state = Outbox(device).send(digest, yes, target.public_key)
     typer.echo(f"sent to {target.url}; the job is {state.state}")
     typer.echo("recorded as disclosed in the ledger. See: understudy device status --wait")
 

@@ -126,7 +126,7 @@ class Recipient:
         if self.all.attempts:
             own, count = len(self.own.attempts), len(self.all.attempts)
             whom = "to this server" if self.server is not None else "to a paired server"
-            lines = [
+            lines += [
                 "",
                 f"Before this, {count_words(own, 'disclosure')} {whom} and "
                 f"{count - own} to others: understudy device history",

@@ -79,7 +79,7 @@ def server_named(home: DeviceHome, name: str | None) -> PairedServer:
         )
     matches = [one for one in servers if name is None or _is_named(one, name)]
     if len(matches) != 1:
-        said = "" if name is None else f", which {name!r} is not"
+        said = "" if name is None else f", which {name!r} does not"
         raise RunError(
             f"name one of the paired servers by --server{said}: its address, or {_LEAST_DIGITS} "
             f"digits of its key or more. Paired: {'; '.join(one.described() for one in servers)}"
