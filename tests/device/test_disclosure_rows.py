@@ -231,7 +231,8 @@ def test_what_another_folder_disclosed_of_the_same_photos_is_said(paired: Device
     for name, count in (("same", 6), ("some", 2), ("none", 0)):
         other = DeviceSite(paired.folder, name)
         other.ledger = paired.ledger
-        other.add(6 - count, seed=7) if count < 6 else None
+        if count < 6:
+            other.add(6 - count, seed=7)
         if count:
             files = photo_files(place)[:count]
             add_photos(other.home, files, side=SIDE, ledger=other.ledger)

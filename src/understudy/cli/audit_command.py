@@ -13,6 +13,7 @@ from understudy.cli.printing import console as _console
 from understudy.cli.printing import table as _table
 from understudy.core.errors import ConfigError
 from understudy.core.files import write_private
+from understudy.core.roles import flag_of
 from understudy.run.config import AUDITED, parse_settings
 from understudy.run.progress import reporting
 
@@ -52,8 +53,8 @@ def audit_command(
     of_runs = {**given, "set": set_}
     if source is None and (names := [name for name, value in of_runs.items() if value]):
         raise ConfigError(
-            f"--{names[0].replace('_', '-')} is of runs on a SOURCE, and --mechanisms alone draws "
-            "without any: leave it out, or name a SOURCE"
+            f"{flag_of(names[0])} is of runs on a SOURCE, and --mechanisms alone draws without "
+            "any: leave it out, or name a SOURCE"
         )
     claim = {"epsilon": epsilon, "delta": delta, "confidence": confidence}
     evaluations = []

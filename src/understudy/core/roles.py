@@ -92,5 +92,5 @@ def port_of(role: str) -> type[Any]:
 
 
 def flag_of(role: str) -> str:
-    """The role's option on the command line."""
+    """The option of a role, or of another name, on the command line."""
     return "--" + role.replace("_", "-")

@@ -84,7 +84,7 @@ def device_disclosures(
     return [
         _attempt(row, ends)
         for row in rows
-        if row.kind == "disclosure" and row.data.get("details", {}).get("device") == own
+        if row.kind == "disclosure" and _details(row).get("device") == own
     ]
 
 
@@ -123,15 +123,20 @@ def lines_of_other_folders(home: DeviceHome, rows: Sequence[LedgerRow]) -> list[
     That folder has the bytes that left, the holes of its backgrounds and the key of its noise.
     """
     settings = home.settings
-    rows = [row for row in rows if row.kind == "disclosure" and "server" in _details(row)]
-    rows = [row for row in rows if _details(row).get("device") != settings.device]
-    if not rows:
+    elsewhere = [
+        row.dataset
+        for row in rows
+        if row.kind == "disclosure"
+        and "server" in (details := _details(row))
+        and details.get("device") != settings.device
+    ]
+    if not elsewhere:
         return []
     photos = PhotoRecords(home, stored_photos(home), settings.side)
     with settings.open_ledger() as ledger:
         shared = ledger.shared_records(RecordDigests.of(photos, ledger.key))
     datasets = {settings.dataset, *(one.dataset.id for one in shared)}
-    others = sum(row.dataset in datasets for row in rows)
+    others = sum(dataset in datasets for dataset in elsewhere)
     if not others:
         return []
     return [
